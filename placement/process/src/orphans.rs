@@ -71,6 +71,8 @@ struct Tether {
     file: OwnedFd,
     /// By this number to who has asked.
     given: Option<u32>,
+    /// Somebody has asked since.
+    wanted: bool,
 }
 
 impl Orphans {
@@ -92,6 +94,7 @@ impl Orphans {
                 end: next()?,
                 file: next()?,
                 given: None,
+                wanted: false,
             })
         });
         let tethers = tethers.collect::<Result<Vec<Tether>, StartError>>()?;
@@ -260,10 +263,20 @@ impl Orphans {
     fn look_after_tethers(&mut self, now: Instant) {
         let before = self.tethers.len();
         for at in (0..before).rev() {
+            let tether = &mut self.tethers[at];
+            let heard = tether::hear(tether.end.as_fd());
+            tether.wanted |= heard.asked;
+            if heard.other {
+                tracing::error!(flow = %tether.flow, "{}", tether::UNKNOWN_WRITER);
+            }
             let Tether {
-                flow, end, given, ..
-            } = &self.tethers[at];
-            let (flow, given) = (*flow, *given);
+                flow,
+                end,
+                given,
+                wanted,
+                ..
+            } = tether;
+            let (flow, given, wanted) = (*flow, *given, *wanted);
             if tether::is_let_go(end.as_fd()) {
                 match given {
                     Some(serial) if tether::is_lost(end.as_fd()) => {
@@ -275,7 +288,7 @@ impl Orphans {
                     None => {}
                 }
                 self.drop_tether(at);
-            } else if given.is_none() && tether::is_asked_for(end.as_fd()) {
+            } else if given.is_none() && wanted {
                 self.give(now, at);
             }
         }
@@ -287,6 +300,7 @@ impl Orphans {
     fn give(&mut self, now: Instant, at: usize) {
         let tether = &mut self.tethers[at];
         let flow = tether.flow;
+        tether.wanted = false;
         self.serial += 1;
         let (stack, serial) = (&mut self.stack, self.serial);
         let found: Option<SocketId> = stack.tcp().find_held(PROGRAM, &flow);

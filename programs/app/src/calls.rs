@@ -215,8 +215,7 @@ pub fn any(domain: c_int, port: u16) -> Endpoint {
 
 /// `shutdown`
 pub fn shutdown(fd: c_int, how: c_int) -> Answer {
-    estate::summon(fd);
-    let mut state = lock()?;
+    let mut state = estate::lock_here(fd)?;
     let index = state.socket_asked(fd)?;
     let which = match how {
         libc::SHUT_RD => Shutdown::Read,
@@ -297,8 +296,7 @@ pub unsafe fn name(
     length: *mut socklen_t,
     of_peer: bool,
 ) -> Answer {
-    estate::summon(fd);
-    let mut state = lock()?;
+    let mut state = estate::lock_here(fd)?;
     let index = state.socket_asked(fd)?;
     if address.is_null() || length.is_null() {
         return fail(libc::EFAULT);

@@ -258,8 +258,11 @@ pub fn control(fd: c_int, command: c_int, argument: usize) -> Answer {
 /// # Safety
 /// As for `ioctl`.
 pub unsafe fn device_control(fd: c_int, request: libc::c_ulong, argument: usize) -> Answer {
-    estate::summon(fd);
-    let mut state = lock()?;
+    // Wherever its connection is, the mode is of this process's.
+    let mut state = match request {
+        libc::FIONBIO => lock()?,
+        _ => estate::lock_here(fd)?,
+    };
     let index = state.socket_asked(fd)?;
     let at = argument as *mut c_int;
     if request == libc::FIONBIO {

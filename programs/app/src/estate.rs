@@ -351,7 +351,7 @@ pub use keeper::Keeper;
 pub use packet::look_at;
 pub use passed::PassedOn;
 pub use taken::take_over;
-pub use tethered::{Tethers, has_usher, here, summon};
+pub use tethered::{SOON, Tethers, has_usher, here, lock_here, summon, summon_until};
 pub use ticket::Tickets;
 
 #[cfg(test)]

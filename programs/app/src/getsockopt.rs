@@ -1,7 +1,6 @@
 //! `getsockopt`, `TCP_INFO` among it.
 use crate::errno::{Answer, Stop, fail};
 use crate::estate;
-use crate::lock::lock;
 use crate::options::{TimeUnit, buffer_limit};
 use crate::socket::{Role, Socket};
 use crate::sockopt::CONGESTION;
@@ -22,8 +21,7 @@ pub unsafe fn get(
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> Answer {
-    estate::summon(fd);
-    let mut state = lock()?;
+    let mut state = estate::lock_here(fd)?;
     let index = state.socket_asked(fd)?;
     let socket = &state.sockets[index];
     // A connection attempt that was shut down has left its error.

@@ -1,7 +1,7 @@
 //! `poll` and `select`.
 use crate::cancel;
-use crate::errno::{Answer, Stop, fail};
-use crate::estate;
+use crate::errno::{Answer, Stop, WOULD_BLOCK, fail};
+use crate::estate::{self, SOON};
 use crate::fd_table::{self, Entry};
 use crate::kernel_half::events_for_half;
 use crate::lock::lock;
@@ -191,11 +191,20 @@ pub fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const c_void)
     let deadline = timeout.map(|timeout| raw::now() + timeout);
     let waits = timeout != Some(Duration::ZERO);
     loop {
+        // What doesn't come isn't ready.
+        let mut until = deadline.map_or(Instant::FAR_FUTURE, |at| at.max(raw::now() + SOON));
         for entry in list.iter() {
-            estate::summon(entry.fd);
+            match estate::summon_until(entry.fd, until) {
+                Ok(()) => {}
+                Err(WOULD_BLOCK) => until = raw::now(),
+                Err(stop) => return Err(stop),
+            }
         }
         if let Some(answer) = poll_as_it_is(list, (deadline, waits), mask).transpose() {
             return answer;
+        }
+        if deadline.is_some_and(|deadline| raw::now() >= deadline) {
+            return Ok(0);
         }
     }
 }

@@ -2,7 +2,6 @@
 //! known whose the socket is, it makes the socket the kernel's.
 use crate::errno::{Answer, Stop, fail};
 use crate::estate;
-use crate::lock::lock;
 use crate::options::TimeUnit;
 use crate::raw;
 use crate::socket::{Role, Socket};
@@ -146,8 +145,7 @@ pub unsafe fn set(
     value: *const c_void,
     length: socklen_t,
 ) -> Answer {
-    estate::summon(fd);
-    let mut state = lock()?;
+    let mut state = estate::lock_here(fd)?;
     let index = state.socket_asked(fd)?;
     let socket = &state.sockets[index];
     let decided = socket.is_decided() && !socket.is_bound_only();

@@ -93,7 +93,7 @@ pub fn patience(state: &State, index: u32, flags: c_int, sends: bool) -> Patienc
 
 /// Every receiving call.
 pub fn receive(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received> {
-    estate::here(fd, || receive_here(fd, buffers, flags))
+    estate::here(fd, flags, || receive_here(fd, buffers, flags))
 }
 
 fn receive_here(fd: c_int, buffers: Buffers<'_>, flags: c_int) -> Answer<Received> {
@@ -286,7 +286,7 @@ pub struct Control {
 
 /// Every sending call.
 pub fn send(fd: c_int, sending: Sending<'_>) -> Answer {
-    estate::here(fd, || send_here(fd, sending))
+    estate::here(fd, sending.flags, || send_here(fd, sending))
 }
 
 fn send_here(fd: c_int, sending: Sending<'_>) -> Answer {
@@ -508,6 +508,10 @@ impl State {
 
 /// Bytes that a stream socket takes at once, after waiting for some room.
 pub fn room(fd: c_int, flags: c_int) -> Answer {
+    estate::here(fd, flags, || room_here(fd, flags))
+}
+
+fn room_here(fd: c_int, flags: c_int) -> Answer {
     let state = lock()?;
     let index = state.socket_of(fd)?;
     let patience = patience(&state, index, flags, true);

@@ -3,7 +3,7 @@ mod served;
 mod strangers;
 
 use super::*;
-use crate::tether::{Found, Numbers};
+use crate::tether::{Found, Heard, Numbers};
 use crate::transport::MAXIMUM_REQUEST;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use skink_memory::{CaptureReader, CaptureRing};
@@ -755,10 +755,10 @@ fn what_others_share_with_a_process_outlives_it() {
     let (_, end, file) = &parts[0];
     serve(&mut server, |_, _| {
         let mut stand_in = Broker::resume(theirs, "");
-        assert!(!tether::is_asked_for(end.as_fd()));
+        assert_eq!(tether::hear(end.as_fd()), Heard::default());
         assert!(matches!(tether::look(program.as_fd()), Ok(Found::Nothing)));
         assert!(tether::ask(program.as_fd()));
-        assert!(tether::is_asked_for(end.as_fd()));
+        assert!(tether::hear(end.as_fd()).asked);
         tether::fill(file.as_fd(), b"parcel").expect("room");
         stand_in.give(&flow(1), 9).expect("room");
         // There is no such connection.
@@ -776,6 +776,7 @@ fn what_others_share_with_a_process_outlives_it() {
             panic!("nothing was given");
         };
         assert_eq!(given.numbers, Numbers { from: 0, serial: 9 });
+        assert_eq!(given.flow, flow(1));
         assert_eq!(given.parcel(&token, 6).as_deref(), Ok(&b"parcel"[..]));
         assert!(given.parcel(&token, 5).is_err(), "it is too large");
         assert!(
@@ -804,7 +805,7 @@ fn what_nobody_has_taken_is_told_from_what_somebody_has() {
         let (program, own) = tether::pair().expect("a pair");
         let numbers = Numbers { from: 3, serial: 1 };
         let file = tether::write_parcel(b"parcel").expect("memory");
-        tether::give(own.as_fd(), file.as_fd(), 5, numbers).expect("room");
+        tether::give(own.as_fd(), &flow(1), file.as_fd(), 5, numbers).expect("room");
         if taken {
             assert!(matches!(tether::look(program.as_fd()), Ok(Found::Given(_))));
         }
@@ -822,7 +823,18 @@ fn what_else_is_said_by_a_tether_is_passed_over() {
     for words in [&b"GET / HTTP/1.1"[..], b"skink-want more", b"skink"] {
         rustix::net::send(&program, words, SendFlags::empty()).expect("room");
     }
-    assert!(!tether::is_asked_for(own.as_fd()));
+    let other = Heard {
+        other: true,
+        asked: false,
+    };
+    assert_eq!(tether::hear(own.as_fd()), other);
+    // However much that is: others have their turn.
+    for _ in 0..20 {
+        rustix::net::send(&program, b"GET", SendFlags::empty()).expect("room");
+    }
+    assert!(tether::ask(program.as_fd()));
+    assert_eq!(tether::hear(own.as_fd()), other);
+    assert!(tether::hear(own.as_fd()).asked);
     for words in [&b"{}"[..], &[0; 5000]] {
         rustix::net::send(&own, words, SendFlags::empty()).expect("room");
         assert!(tether::look(program.as_fd()).is_err());

@@ -4,6 +4,7 @@
 //! the other one is with the stack that has the connection, and with the broker, which hands it on if that stack's process dies. Who
 //! uses the connection elsewhere [asks](ask), and finds in its end's queue what the stack [gives](give): a file with the parcel, the
 //! other end, and the [numbers](Given) by which to tell the broker of it.
+use crate::client::{ends, four_tuple};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
@@ -12,9 +13,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use serde::{Deserialize, Serialize};
+use skink_wire::FourTuple;
 use std::hash::{Hash, Hasher};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// So many of a process at most: each takes two descriptors beside the message by which they go to who takes its place.
@@ -26,6 +29,12 @@ const VERSION: &str = concat!("skink-tether-1-", env!("CARGO_PKG_VERSION"));
 /// What is said by who asks.
 const WANT: &[u8; 10] = b"skink-want";
 
+/// So much is heard at a time.
+const MOST_WORDS: usize = 16;
+
+/// Of [`Heard::other`].
+pub const UNKNOWN_WRITER: &str = "a program that Skink doesn't serve (it isn't linked dynamically, perhaps) has written to a connection that it inherited: that is lost";
+
 /// No packet is larger.
 const MAXIMUM_BYTES: usize = 1024;
 
@@ -35,6 +44,8 @@ struct Packet {
     version: String,
     from: u16,
     serial: u32,
+    local: (IpAddr, u16),
+    remote: (IpAddr, u16),
     seal: u64,
 }
 
@@ -51,9 +62,10 @@ pub struct Numbers {
 pub struct Given {
     /// By whom.
     pub numbers: Numbers,
-    /// The stack's end, which goes with the connection.
-    pub end: OwnedFd,
-    parcel: OwnedFd,
+    /// Which connection it is. The broker is to be [told](crate::Broker::tell_taken_in) whether it was taken in.
+    pub flow: FourTuple,
+    /// The parcel, and the stack's end; or there was no room for them.
+    beside: Option<[OwnedFd; 2]>,
     seal: u64,
 }
 
@@ -91,16 +103,30 @@ pub fn ask(end: BorrowedFd<'_>) -> bool {
     )
 }
 
-/// Whether somebody has asked, by the stack's end. What a program writes that doesn't know of tethers asks for nothing.
-pub fn is_asked_for(end: BorrowedFd<'_>) -> bool {
-    let (mut said, mut asked) = ([0; WANT.len() + 1], false);
-    while let Ok((_, count)) = rustix::net::recv(end, &mut said, RecvFlags::DONTWAIT) {
-        if count == 0 {
+/// What was said by the program's end.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Heard {
+    /// Somebody wants the connection.
+    pub asked: bool,
+    /// A program that doesn't know of tethers has written to its descriptor.
+    pub other: bool,
+}
+
+/// Hears what was said, by the stack's end; not all at once, if that is much.
+pub fn hear(end: BorrowedFd<'_>) -> Heard {
+    let (mut said, mut heard) = ([0; WANT.len() + 1], Heard::default());
+    for _ in 0..MOST_WORDS {
+        // Once it hangs up nothing counts, and to receive would forget what [`is_lost`] looks at.
+        if !condition(end).contains(PollFlags::IN) || is_let_go(end) {
             break;
         }
-        asked |= said.get(..count) == Some(WANT);
+        match rustix::net::recv(end, &mut said, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) | Err(_) => break,
+            Ok((_, count)) if said.get(..count) == Some(WANT) => heard.asked = true,
+            Ok(_) => heard.other = true,
+        }
     }
-    asked
+    heard
 }
 
 /// Whether nobody has a descriptor of the connection any more, by the stack's end.
@@ -116,7 +142,7 @@ pub fn is_lost(end: BorrowedFd<'_>) -> bool {
 }
 
 fn condition(end: BorrowedFd<'_>) -> PollFlags {
-    let mut list = [PollFd::new(&end, PollFlags::empty())];
+    let mut list = [PollFd::new(&end, PollFlags::IN)];
     let polled = poll(&mut list, Some(&Timespec::default()));
     polled.map_or(PollFlags::empty(), |_| list[0].revents())
 }
@@ -127,14 +153,18 @@ fn condition(end: BorrowedFd<'_>) -> PollFlags {
 /// The system's.
 pub fn give(
     end: BorrowedFd<'_>,
+    flow: &FourTuple,
     parcel: BorrowedFd<'_>,
     seal: u64,
     numbers: Numbers,
 ) -> io::Result<()> {
+    let (local, remote) = ends(flow);
     let packet = Packet {
         version: VERSION.to_owned(),
         from: numbers.from,
         serial: numbers.serial,
+        local,
+        remote,
         seal,
     };
     let text = serde_json::to_vec(&packet)?;
@@ -150,7 +180,7 @@ pub fn give(
 /// Looks what waits at the program's end.
 ///
 /// # Errors
-/// A sentence: what waited there isn't a connection of this version's, or the descriptors beside it found no room.
+/// A sentence: what waited there isn't a connection of this version's.
 pub fn look(end: BorrowedFd<'_>) -> Result<Found, String> {
     let (text, beside) = match receive(end) {
         // What was said before the other end was closed.
@@ -168,8 +198,6 @@ pub fn look(end: BorrowedFd<'_>) -> Result<Found, String> {
         return Ok(Found::Ended);
     }
     let packet: Packet = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-    let [parcel, end] = <[OwnedFd; 2]>::try_from(beside)
-        .map_err(|_| "there are no free descriptors (ulimit -n)".to_owned())?;
     if packet.version != VERSION {
         return Err(format!("it is from another version: {}", packet.version));
     }
@@ -178,8 +206,8 @@ pub fn look(end: BorrowedFd<'_>) -> Result<Found, String> {
             from: packet.from,
             serial: packet.serial,
         },
-        end,
-        parcel,
+        flow: four_tuple(packet.local, packet.remote),
+        beside: beside.try_into().ok(),
         seal: packet.seal,
     }))
 }
@@ -207,13 +235,22 @@ impl Given {
     /// The parcel, of at most so many bytes. `token` is the broker's.
     ///
     /// # Errors
-    /// A sentence: it is too large, or somebody has made it who doesn't know the token.
+    /// A sentence: it is too large, or somebody has made it who doesn't know the token, or this process may have no more descriptors.
     pub fn parcel(&self, token: &str, most: usize) -> Result<Vec<u8>, String> {
-        let bytes = read_parcel(self.parcel.as_fd(), most)?;
+        let [parcel, _] = self
+            .beside
+            .as_ref()
+            .ok_or("there are no free descriptors (ulimit -n)")?;
+        let bytes = read_parcel(parcel.as_fd(), most)?;
         match seal(token, self.numbers, &bytes) == self.seal {
             true => Ok(bytes),
             false => Err("it is of another `skink run` than this process".to_owned()),
         }
+    }
+
+    /// The stack's end, which goes with the connection.
+    pub fn into_end(self) -> Option<OwnedFd> {
+        self.beside.map(|[_, end]| end)
     }
 }
 

@@ -75,6 +75,8 @@ pub(super) struct Passed {
     ticket: Option<File>,
     /// When it was first seen that somebody has claimed it.
     claimed: Option<Instant>,
+    /// Whoever has claimed it hasn't been heard of.
+    forgotten: bool,
 }
 
 impl Passed {
@@ -93,6 +95,7 @@ impl Passed {
             end,
             ticket: None,
             claimed: None,
+            forgotten: false,
         }
     }
 
@@ -134,6 +137,11 @@ impl PassedOn {
     #[inline]
     pub fn has_returned(&self) -> bool {
         !self.returned.is_empty() || !self.over.is_empty()
+    }
+
+    /// Whether one has left by a tether, and isn't known to have arrived.
+    pub(super) fn has_tethered(&self) -> bool {
+        self.list.iter().any(|it| it.ticket.is_none())
     }
 
     /// Until when one that has left by a tether is to be looked after.
@@ -204,8 +212,9 @@ impl PassedOn {
             .into_iter()
             .partition(|passed| passed.claimed.is_some_and(|since| now >= since + PATIENCE));
         self.list = away;
-        for passed in forgotten {
+        for mut passed in forgotten {
             stack.forget_passed(now, &passed.flow, passed.serial);
+            passed.forgotten = true;
             self.over.push(passed);
         }
     }
@@ -338,6 +347,7 @@ impl State {
             end: End::keep(end),
             ticket: Some(file),
             claimed: None,
+            forgotten: false,
         };
         engine.passed.add(now, passed);
         Ok((ticket, file))
@@ -364,7 +374,12 @@ impl State {
         let is_helper = crate::helper::is_here();
         while let Some(engine) = self.engine.as_deref_mut() {
             if !is_helper {
-                engine.passed.over.clear();
+                for passed in engine.passed.over.drain(..) {
+                    if passed.forgotten && passed.ticket.is_none() {
+                        // Who asks for it finds nobody.
+                        engine.broker.tell_untethered(&passed.flow);
+                    }
+                }
             }
             let mut returned = engine.passed.returned.iter();
             let Some(at) = returned.position(|it| it.ticket.is_some() || !is_helper) else {

@@ -5,22 +5,24 @@
 //! any more, which the kernel tells, it is closed, and not before.
 //!
 //! A thread of its own, the *usher*, hears who asks: the program may wait for anything, and the helper's descriptors are its own.
-use super::passed::{End, Passed};
+use super::passed::{End, Passed, PassedOn};
 use crate::attach;
 use crate::descriptor::is_guest;
 use crate::engine::Engine;
-use crate::errno::{Answer, Stop};
+use crate::errno::{Answer, Stop, WOULD_BLOCK};
 use crate::fd_table::{self, Entry};
-use crate::lock::lock;
+use crate::lock::{Guard, lock};
 use crate::log::log;
 use crate::provider::Provider;
 use crate::raw;
+use crate::signals::Mark;
 use crate::socket::Role;
 use crate::state::State;
 use crate::threads;
 use core::ffi::c_int;
 use rustix::event::epoll;
 use rustix::io::{Errno, FdFlags};
+use rustix::net::Shutdown;
 use skink_control::tether::{self, Found, Given, MOST_TETHERS, Numbers, seal, write_parcel};
 use skink_memory::{Parcel, SocketId};
 use skink_messages::TcpRequest;
@@ -31,8 +33,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Who asks waits so long: whose stack has the connection may be stopped.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Who asks so that it may look at the connection waits so long: whose stack has it may be stopped.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// It may leave again before it is looked at.
+const MOST_ROUNDS: u32 = 8;
+
+/// And so long who doesn't want to wait.
+pub const SOON: Duration = Duration::from_millis(50);
 
 /// After so long it asks again: another one may have taken what it had asked for.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -95,6 +103,17 @@ impl Tethers {
         at.map(|at| self.take(at)).is_some()
     }
 
+    /// Nothing more is to be written to the program's end: who does hears `EPIPE`.
+    fn be_deaf(&mut self, at: usize) {
+        let end = self.list[at].end.as_fd();
+        let _ = rustix::net::shutdown(end, Shutdown::Read);
+        if let Some(set) = &self.set {
+            // Only that it hangs up.
+            let (data, events) = (epoll::EventData::new_u64(0), epoll::EventFlags::empty());
+            let _ = epoll::modify(set.as_fd(), end, data, events);
+        }
+    }
+
     fn take(&mut self, at: usize) -> Tether {
         let tether = self.list.swap_remove(at);
         if let Some(set) = &self.set {
@@ -123,51 +142,94 @@ pub fn has_usher() -> bool {
 #[inline]
 pub fn summon(fd: c_int) {
     if ELSEWHERE.load(Ordering::Relaxed) && matches!(fd_table::get(fd), Entry::Socket(_)) {
-        summon_slowly(fd);
+        let _ = summon_slowly(fd, Some(raw::now() + PATIENCE), false);
     }
 }
 
-#[cold]
-fn summon_slowly(fd: c_int) {
-    if is_guest() || crate::lock::is_held_here() {
-        return;
+/// As [`summon`], until then at the longest.
+///
+/// # Errors
+/// That it would block, or that a signal came.
+#[inline]
+pub fn summon_until(fd: c_int, deadline: Instant) -> Answer<()> {
+    if ELSEWHERE.load(Ordering::Relaxed) && matches!(fd_table::get(fd), Entry::Socket(_)) {
+        return summon_slowly(fd, Some(deadline), false);
     }
-    let deadline = raw::now() + PATIENCE;
-    let mut asked = None;
-    while let Ok(mut state) = lock() {
+    Ok(())
+}
+
+/// Fetches a connection until `deadline`, or for as long as it takes. Of a call that doesn't wait it is only asked for, if it doesn't come
+/// soon: such a call, and one whose time is up, is told that it would block, and the next one finds what was asked for.
+///
+/// # Errors
+/// That, or that a signal came.
+#[cold]
+fn summon_slowly(fd: c_int, deadline: Option<Instant>, may_not_wait: bool) -> Answer<()> {
+    if is_guest() || crate::lock::is_held_here() {
+        return Ok(());
+    }
+    let begun = raw::now();
+    let (mut asked, mut signals) = (None, Mark::now());
+    loop {
+        let mut state = lock()?;
         let Entry::Socket(index) = fd_table::get(fd) else {
-            return;
+            return Ok(());
         };
-        if !state.sockets[index].is_elsewhere() {
-            return;
+        let socket = &state.sockets[index];
+        if !socket.is_elsewhere() {
+            return Ok(());
         }
-        match state.fetch(fd, index, &mut asked) {
-            Fetched::Here | Fetched::Lost => return,
-            Fetched::Asked if raw::now() >= deadline => {
-                log!(
-                    Error,
-                    "descriptor {fd}: the process that has the connection doesn't hand it over"
-                );
-                return;
-            }
-            Fetched::Asked => {}
+        let ends = match may_not_wait || socket.nonblocking && deadline.is_none() {
+            true => Some(begun + SOON),
+            false => deadline,
+        };
+        if !matches!(state.fetch(fd, index, &mut asked), Fetched::Asked) {
+            return Ok(());
         }
         drop(state);
+        let now = raw::now();
+        if ends.is_some_and(|ends| now >= ends) {
+            return Err(WOULD_BLOCK);
+        }
+        let wait = ends.map_or(AGAIN, |ends| ends.since(now).min(AGAIN));
         let mut list = [raw::to_poll(fd, libc::POLLIN)];
-        let _ = raw::ppoll(&mut list, Some(AGAIN), core::ptr::null());
+        let polled = raw::ppoll(&mut list, Some(wait), core::ptr::null());
+        if polled == Err(Stop::Errno(libc::EINTR)) && signals.interrupts() {
+            return Err(Stop::Errno(libc::EINTR));
+        }
     }
 }
 
 /// Makes a call on the socket behind `fd`, if need be again: its connection may leave for another process while the call waits.
 #[inline]
-pub fn here<T>(fd: c_int, mut call: impl FnMut() -> Answer<T>) -> Answer<T> {
+pub fn here<T>(fd: c_int, flags: c_int, mut call: impl FnMut() -> Answer<T>) -> Answer<T> {
     loop {
-        summon(fd);
+        if ELSEWHERE.load(Ordering::Relaxed) && matches!(fd_table::get(fd), Entry::Socket(_)) {
+            summon_slowly(fd, None, flags & libc::MSG_DONTWAIT != 0)?;
+        }
         match call() {
             Err(Stop::Errno(libc::ENOTCONN)) if has_left(fd) => {}
             answer => return answer,
         }
     }
+}
+
+/// As [`lock()`], with the connection of the socket behind `fd` on this process's stack.
+///
+/// # Errors
+/// As [`lock()`]'s.
+#[inline]
+pub fn lock_here(fd: c_int) -> Answer<Guard> {
+    for _ in 0..MOST_ROUNDS {
+        let late = summon_until(fd, raw::now() + PATIENCE).is_err();
+        let state = lock()?;
+        let left = ELSEWHERE.load(Ordering::Relaxed)
+            && matches!(fd_table::get(fd), Entry::Socket(index) if state.sockets[index].is_elsewhere());
+        if late || !left || is_guest() {
+            return Ok(state);
+        }
+    }
+    lock()
 }
 
 #[cold]
@@ -300,7 +362,13 @@ impl State {
             let Some(tether) = engine.tethers.list.get_mut(at) else {
                 break;
             };
-            tether.wanted |= tether::is_asked_for(tether.end.as_fd());
+            let heard = tether::hear(tether.end.as_fd());
+            tether.wanted |= heard.asked;
+            if heard.other {
+                log!(Error, "{}: {}", tether.flow, tether::UNKNOWN_WRITER);
+                engine.tethers.be_deaf(at);
+                continue;
+            }
             if tether::is_let_go(tether.end.as_fd()) {
                 self.close_tethered(at);
             } else if tether.wanted && now >= tether.stays {
@@ -326,6 +394,7 @@ impl State {
         if let Some(engine) = self.engine.as_deref_mut() {
             let tether = engine.tethers.take(at);
             engine.disown_tcp(tether.id);
+            engine.broker.tell_untethered(&tether.flow);
             let close = TcpRequest::Close(tether.id);
             engine.stack.tcp_request(raw::now(), close);
             self.note_work();
@@ -404,14 +473,19 @@ impl State {
                 false => at += 1,
             }
         }
-        at > 0
+        let passed = self.engine.as_deref().map(|engine| &engine.passed);
+        at > 0 || passed.is_some_and(PassedOn::has_tethered)
     }
 
     /// Takes a connection from the tether, or asks for it.
     fn fetch(&mut self, fd: c_int, index: u32, asked: &mut Option<Instant>) -> Fetched {
         // SAFETY: it is open: it stands for a socket of the program's.
         let end = unsafe { BorrowedFd::borrow_raw(fd) };
-        let gone = match tether::look(end) {
+        let found = match !self.need_engine() || self.is_served() {
+            true => Err("this process has no stack of its own".to_owned()),
+            false => tether::look(end),
+        };
+        let gone = match found {
             Ok(Found::Ended) => "its process has ended".to_owned(),
             Ok(Found::Given(given)) => match self.adopt_tethered(index, given) {
                 Ok(()) => return Fetched::Here,
@@ -422,14 +496,10 @@ impl State {
                 if asked.is_some_and(|at| now < at + AGAIN) {
                     return Fetched::Asked;
                 }
-                if !self.need_engine() || self.is_served() {
-                    "this process has no stack of its own".to_owned()
-                } else {
-                    *asked = Some(now);
-                    match tether::ask(end) {
-                        true => return Fetched::Asked,
-                        false => "its process has ended".to_owned(),
-                    }
+                *asked = Some(now);
+                match tether::ask(end) {
+                    true => return Fetched::Asked,
+                    false => "its process has ended".to_owned(),
                 }
             }
             Err(reason) => reason,
@@ -448,21 +518,32 @@ impl State {
         if self.take_back_own(from, serial) {
             return Ok(());
         }
-        if !self.need_engine() {
-            return Err("this process has no stack".to_owned());
-        }
-        let (_, token) = attach::broker_named().ok_or("there is no stack")?;
-        let bytes = given.parcel(token, self.most_parcel_bytes()?)?;
-        let parcel = Parcel::from_bytes(&bytes).ok_or("it can't be read")?;
+        let read = self.read_given(&given);
+        let Ok(parcel) = read else {
+            // It goes on where it was.
+            if let Some(engine) = self.engine.as_deref() {
+                engine
+                    .broker
+                    .tell_taken_in(from, serial, &given.flow, false);
+            }
+            return read.map(|_| ());
+        };
         let id = self.adopt_parcel(&parcel, from, serial)?;
         let socket = &mut self.sockets[index];
         (socket.role, socket.passed_on) = (Role::Stream(id), false);
         let stays = raw::now() + STAY;
-        let kept = self.keep_tether(index, id, End::keep(given.end), stays);
+        let end = given.into_end().ok_or("its end is missing")?;
+        let kept = self.keep_tether(index, id, End::keep(end), stays);
         kept.map_err(|error| error.to_string())?;
         self.need_usher();
         self.is_here(index, id);
         Ok(())
+    }
+
+    fn read_given(&self, given: &Given) -> Result<Parcel, String> {
+        let (_, token) = attach::broker_named().ok_or("there is no stack")?;
+        let bytes = given.parcel(token, self.most_parcel_bytes()?)?;
+        Ok(Parcel::from_bytes(&bytes).ok_or("it can't be read")?)
     }
 
     /// Whether a parcel is one that this process has sent, and that nobody has taken: then the connection goes on here.
@@ -526,7 +607,13 @@ fn send_parcel(end: &End, parcel: &Parcel, numbers: Numbers) -> Result<(), Strin
     let bytes = parcel.to_bytes();
     let sent = write_parcel(&bytes).and_then(|file| {
         let seal = seal(token, numbers, &bytes);
-        tether::give(end.as_fd(), file.as_fd(), seal, numbers)
+        tether::give(
+            end.as_fd(),
+            &parcel.four_tuple(),
+            file.as_fd(),
+            seal,
+            numbers,
+        )
     });
     sent.map_err(|error| error.to_string())
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// So many processes at a time that end connections: others wait for their turn.
 const MOST: usize = 8;
 /// So many at a time that go on to listen, or have connections that others may ask for: for as long as it takes.
-const MOST_STAYING: usize = 8;
+const MOST_STAYING: usize = 32;
 
 /// What is to be ended in place of one owner's process.
 struct Orphans {

@@ -26,14 +26,15 @@ pub(super) struct Tethers(Vec<Tethered>);
 pub type TetherParts = (FourTuple, OwnedFd, OwnedFd);
 
 impl Tethers {
-    /// The owner has one more; if it has too many, this one dies with it.
+    /// The owner has one more; if it has too many, or all have more than a quarter of the descriptors that this process may have, this one
+    /// dies with it.
     pub fn add(&mut self, owner: u16, flow: FourTuple, end: OwnedFd) {
         self.remove(owner, &flow);
-        if self.count(owner) >= MOST_TETHERS {
-            // Who closes a connection doesn't say so here.
-            self.0.retain(|it| !tether::is_let_go(it.end.as_fd()));
-        }
-        if self.count(owner) < MOST_TETHERS {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let most_of_all = limit.map_or(usize::MAX, |limit| {
+            usize::try_from(limit / 4).unwrap_or(usize::MAX)
+        });
+        if self.count(owner) < MOST_TETHERS && self.0.len() < most_of_all {
             self.0.push(Tethered {
                 owner,
                 flow,
@@ -41,7 +42,7 @@ impl Tethers {
                 file: None,
             });
         } else {
-            tracing::debug!(owner, %flow, "dies with its process: it shares too many");
+            tracing::debug!(owner, %flow, "dies with its process: too many are shared");
         }
     }
 
@@ -108,7 +109,7 @@ impl Tethers {
         };
         let given = tether::read_parcel(file.as_fd(), MOST_BYTES).and_then(|parcel| {
             let seal = tether::seal(token, numbers, &parcel);
-            let given = tether::give(end.as_fd(), file.as_fd(), seal, numbers);
+            let given = tether::give(end.as_fd(), flow, file.as_fd(), seal, numbers);
             given.map_err(|error| error.to_string())
         });
         if given.is_err() {
