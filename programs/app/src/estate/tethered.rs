@@ -482,7 +482,12 @@ impl State {
         // SAFETY: it is open: it stands for a socket of the program's.
         let end = unsafe { BorrowedFd::borrow_raw(fd) };
         let found = match !self.need_engine() || self.is_served() {
-            true => Err("this process has no stack of its own".to_owned()),
+            true => {
+                self.tell_of_sharing(
+                    "this process uses another one's connection and can't have a stack of its own",
+                );
+                Err("this process has no stack of its own".to_owned())
+            }
             false => tether::look(end),
         };
         let gone = match found {
