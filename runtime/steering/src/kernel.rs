@@ -1,6 +1,7 @@
 //! What is in the kernel, as descriptors: they can be handed on, which a library's objects can't.
 
 use crate::link::{self, Place};
+use crate::ports::TABLE_ENTRIES;
 use crate::{SteeringError, addresses, flows};
 use aya::maps::{Map, MapData, XskMap};
 use aya::programs::{ProgramError, SocketFilter, Xdp};
@@ -56,6 +57,8 @@ pub(crate) struct InKernel {
 pub(crate) fn load(flows: u32) -> Result<InKernel, SteeringError> {
     let mut programs = EbpfLoader::new()
         .set_max_entries(flows::NAME, flows)
+        .set_max_entries("tcp_ports", TABLE_ENTRIES as u32)
+        .set_max_entries("udp_ports", TABLE_ENTRIES as u32)
         .load(OBJECT)
         .map_err(load_error)?;
     Ok(InKernel {

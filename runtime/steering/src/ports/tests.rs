@@ -5,7 +5,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 fn map() -> PortMaps {
     let map = || {
         let fd = memfd_create("ports", MemfdFlags::CLOEXEC).expect("a memfd");
-        ftruncate(&fd, (ENTRIES * size_of::<Port>()) as u64).expect("room");
+        ftruncate(&fd, (TABLE_ENTRIES * size_of::<Port>()) as u64).expect("room");
         fd
     };
     PortMaps {
@@ -131,4 +131,50 @@ fn of_a_transport_that_is_elsewhere_every_port_is_free() {
     assert!(table.use_port(UDP, 80, true));
     table.listen(UDP, 80);
     assert_eq!(entry(&other, UDP, 80), (1 << 2, 0));
+}
+
+/// Whatever an owner has been in, at whichever end of a block, and nobody else is.
+#[test]
+fn who_is_taken_out_is_in_no_entry_any_more() {
+    let maps = map();
+    let owners = [3, 5].map(|number| Owner::new(number).expect("less than 64"));
+    let ports = [0, 1, 63, 64, 80, 16_383, 32_768, 65_535];
+    for owner in owners {
+        let mut table = view(&maps, owner.number());
+        for port in ports {
+            for protocol in [TCP, UDP] {
+                assert!(table.use_port(protocol, port, false));
+                table.listen(protocol, port);
+                table.set_waiting(protocol, port, true, true);
+            }
+            let end = |address: [u8; 4], port| skink_wire::Endpoint::new(address.into(), port);
+            let remote = end([10, 0, 0, 9], port);
+            table.flow_begins(&FourTuple::new(end([10, 0, 0, 2], port), remote));
+        }
+    }
+    let all = |owner: Owner| {
+        let tables = [&maps.tcp, &maps.udp].map(|map| super::map(map).expect("a mapping"));
+        let found = tables.iter().flat_map(MappedArray::entries).map(|port| {
+            let single = [
+                &port.users,
+                &port.listeners,
+                &port.shown,
+                &port.waiting,
+                &port.reserve,
+                &port.tells,
+                &port.flows,
+            ];
+            let words = single.into_iter().chain(&port.serving);
+            words
+                .filter(|owners| owners.load(Relaxed) & owner.bit() != 0)
+                .count()
+        });
+        found.sum::<usize>()
+    };
+    let both = owners.map(all);
+    for map in [&maps.tcp, &maps.udp] {
+        clear(&super::map(map).expect("a mapping"), owners[0]);
+    }
+    assert_eq!(owners.map(all), [0, both[1]]);
+    assert!(both[0] > 5 * 2 * ports.len(), "{both:?}");
 }
