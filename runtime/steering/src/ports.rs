@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use zerocopy::FromZeros;
 
 #[cfg(test)]
 mod tests;
@@ -67,7 +68,7 @@ pub(crate) fn map(table: impl AsFd) -> io::Result<MappedArray<Port>> {
 }
 
 /// How often this owner uses a port, and listens on it.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, FromZeros)]
 struct Count {
     uses: u32,
     listens: u32,
@@ -105,16 +106,18 @@ pub struct PortTable {
 /// Of one transport.
 struct Table {
     shared: MappedArray<Port>,
-    counts: Vec<Count>,
+    counts: Box<[Count]>,
     /// This owner's connections, by their flows' hash.
     flows: Vec<u32>,
 }
 
 impl Table {
     fn map(map: OwnedFd) -> io::Result<Table> {
+        // Of zeros that nobody has written: page by page, as ports are used.
+        let counts = <[Count]>::new_box_zeroed_with_elems(ENTRIES);
         Ok(Table {
             shared: self::map(map)?,
-            counts: vec![Count::default(); ENTRIES],
+            counts: counts.map_err(|_| io::ErrorKind::OutOfMemory)?,
             flows: vec![0; FLOW_BUCKETS],
         })
     }
