@@ -190,6 +190,31 @@ def left_alone(c):
     assert other.recv(64) == b'has it'
     other.close()
     c.sendall(b'parent')
+def spliced(c):
+    def work():
+        told, tell = os.pipe()
+        os.write(tell, b'child, ')
+        assert os.splice(told, c.fileno(), 7) == 7
+    ended(child(work))
+    c.sendall(b'parent')
+def passed(c):
+    # While another process has it.
+    told, tell = os.pipe()
+    near, far = socket.socketpair()
+    def work():
+        c.sendall(b'child, ')
+        os.write(tell, b'.')
+        near.recv(1)
+    def receive():
+        c.close()
+        _, fds, _, _ = socket.recv_fds(far, 1, 1)
+        socket.socket(fileno=fds[0]).sendall(b'received')
+    user, receiver = child(work), child(receive)
+    os.read(told, 1)
+    socket.send_fds(near, [b'.'], [c.fileno()])
+    ended(receiver)
+    far.send(b'.')
+    ended(user)
 def shut_down(c):
     # The others' too.
     pid = child(lambda: c.shutdown(socket.SHUT_WR))
@@ -204,7 +229,8 @@ def duplicates(c):
     c.close()
     other.sendall(b'parent')
 works = [
-    goes_on, silent, later, in_turns, executed, spawned, spawned_and_kept, grandchild, outlived, left_alone, shut_down, duplicates,
+    goes_on, silent, later, in_turns, executed, spawned, spawned_and_kept, grandchild, outlived, left_alone,
+    spliced, passed, shut_down, duplicates,
 ]
 listener = socket.create_server(('', 9100), backlog=64)
 print('ready', flush=True)
@@ -249,6 +275,8 @@ for _ in range(3):
     ask(b'spawned_and_kept', b'ABC, parent', b'abc')
     ask(b'grandchild', b'parent, child, last')
     ask(b'duplicates', b'child, parent')
+    ask(b'spliced', b'child, parent')
+    ask(b'passed', b'child, received')
     with dial(b'outlived') as one, socket.create_connection(('10.9.0.2', 9100), 20) as another:
         hear(one, b'one', b'one')
         hear(another, b'another', b'another')
