@@ -199,7 +199,7 @@ impl State {
                 socket.connecting = false;
             }
         }
-        self.leave_tethered();
+        self.note_elsewhere();
         if lost > 0 {
             log!(
                 Warn,
@@ -211,7 +211,9 @@ impl State {
     /// A call on a connection that stayed with the parent, or was passed to another process.
     #[cold]
     pub fn lost<T>(&mut self, index: u32) -> Answer<T> {
-        if self.sockets[index].passed_on {
+        if self.sockets[index].is_elsewhere() {
+            // Who makes the call fetches it ([`crate::estate::here`]).
+        } else if self.sockets[index].passed_on {
             self.tell_of_sharing(
                 "this process uses a connection that it has passed to another one",
             );

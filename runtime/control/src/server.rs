@@ -1,3 +1,4 @@
+mod answering;
 mod departing;
 mod describe;
 mod filtering;
@@ -10,7 +11,7 @@ mod tools;
 use crate::closer::Closer;
 use crate::instance;
 use crate::message::{RegionKind, Reply};
-use crate::peer::{self, is_stopped};
+use crate::peer;
 use crate::transport::{self, MAXIMUM_REPLY, MAXIMUM_REQUEST, ReceiveError};
 use crate::{CONTROL_VARIABLE, TOKEN_VARIABLE};
 use departing::Departing;
@@ -35,10 +36,6 @@ use tethered::Tethers;
 
 /// A connection that says nothing for this long is closed, unless it has attached.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How often it is looked whether the process that answers for the addresses is stopped, while another one could.
-const LOOK: Duration = Duration::from_secs(2);
-/// It costs a file of the kernel's to read: not more often than this, however much there is to do.
-const SELDOM: Duration = Duration::from_millis(100);
 /// Connections of one user that haven't attached beyond this many are closed at once.
 pub(crate) const STRANGERS_PER_USER: usize = 128;
 /// Of connections there are as many more than there can be owners.
@@ -358,25 +355,6 @@ impl<O: Owners> Server<O> {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// Looks whether the process that answers for the addresses is stopped (by a signal, or a debugger): then another one
-    /// does. Answers when to look again, if there is another.
-    fn replace_stopped(&mut self, now: Instant) -> Option<Duration> {
-        let answering = self.answering?;
-        if self.attached() < 2 {
-            return None;
-        }
-        let since = self.looked.map(|at| now.saturating_duration_since(at));
-        if let Some(since) = since.filter(|since| *since < SELDOM) {
-            return Some(LOOK - since);
-        }
-        self.looked = Some(now);
-        let key = self.key_of(Role::Owner(answering))?;
-        if is_stopped(self.connections.get(&key)?.peer.pid) {
-            self.hand_answering_over();
-        }
-        Some(LOOK)
-    }
-
     fn close_silent(&mut self, now: Instant) -> Option<Duration> {
         let mut soonest = None;
         let mut silent = Vec::new();
@@ -474,7 +452,13 @@ impl<O: Owners> Server<O> {
         for key in orphans.map(|(key, _)| *key).collect::<Vec<u64>>() {
             self.connections.remove(&key);
         }
-        self.tethers = Tethers::default();
+        let gone = self.tethers.take_all();
+        self.let_go(gone);
+    }
+
+    /// Closes ends of tethers.
+    fn let_go(&mut self, ends: Vec<OwnedFd>) {
+        self.closer.close(ends.into_iter().filter(has_some));
     }
 
     /// Whether a user may have one more connection. If there are too many in all, one of another user's has to go that hasn't attached, of
@@ -566,7 +550,8 @@ impl<O: Owners> Server<O> {
         }
         self.forget_asked(key);
         if let Role::Orphans(owner) = role {
-            self.tethers.drop_of(owner);
+            let gone = self.tethers.take_of(owner);
+            self.let_go(gone);
         }
         let (Role::Owner(owner) | Role::Waiting(owner)) = role else {
             return;
@@ -577,10 +562,11 @@ impl<O: Owners> Server<O> {
         {
             self.keep_counters(memory);
         }
-        let tethers = self.tethers.for_successor(owner);
+        let (tethers, mut gone) = self.tethers.for_successor(owner);
         if !self.owners.retire(owner, regions, tethers) {
-            self.tethers.drop_of(owner);
+            gone.extend(self.tethers.take_of(owner));
         }
+        self.let_go(gone);
         self.dismiss_questions(owner);
         match self.owners.is_waited_for() {
             true => self.depart(key, owner, pid),
@@ -589,31 +575,6 @@ impl<O: Owners> Server<O> {
         if self.answering == Some(owner) {
             self.answering = None;
             self.hand_answering_over();
-        }
-    }
-
-    /// The process that answered for the addresses is gone, or stopped: the next one that isn't does, and one that is if
-    /// there is nobody else. (If one that was stopped goes on, it answers ARP and NDP as well, and says the same; echo
-    /// requests are steered to the other.)
-    fn hand_answering_over(&mut self) {
-        let others = self.connections.iter();
-        let others = others.filter_map(|(key, connection)| match connection.role {
-            Role::Owner(owner) if self.answering != Some(owner) => {
-                Some((is_stopped(connection.peer.pid), *key, owner))
-            }
-            _ => None,
-        });
-        let mut others: Vec<(bool, u64, u16)> = others.collect();
-        others.sort_unstable();
-        for (stopped, key, owner) in others {
-            if stopped && self.answering.is_some() {
-                return;
-            }
-            if self.reply(key, &Reply::Answer {}, &[]).is_ok() {
-                self.answering = Some(owner);
-                self.owners.answering(owner);
-                return;
-            }
         }
     }
 

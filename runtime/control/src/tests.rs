@@ -816,6 +816,19 @@ fn what_nobody_has_taken_is_told_from_what_somebody_has() {
     }
 }
 
+/// Who has asked more often than it was heard, and has the connection by now, doesn't give it away for that.
+#[test]
+fn what_was_asked_before_is_forgotten() {
+    let (program, own) = tether::pair().expect("a pair");
+    for _ in 0..100 {
+        assert!(tether::ask(program.as_fd()));
+    }
+    assert!(!tether::forget_questions(own.as_fd()));
+    assert_eq!(tether::hear(own.as_fd()), Heard::default());
+    assert!(tether::ask(program.as_fd()));
+    assert!(tether::hear(own.as_fd()).asked);
+}
+
 /// A program that doesn't know of tethers writes to its end, and whoever sends something else by the other one isn't believed.
 #[test]
 fn what_else_is_said_by_a_tether_is_passed_over() {

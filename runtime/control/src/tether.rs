@@ -93,6 +93,12 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
+/// Whether a descriptor may be an end of one.
+pub(crate) fn is_one(end: BorrowedFd<'_>) -> bool {
+    rustix::net::sockopt::socket_domain(end) == Ok(AddressFamily::UNIX)
+        && rustix::net::sockopt::socket_type(end) == Ok(SocketType::SEQPACKET)
+}
+
 /// Asks for the connection, by the program's end. Answers whether there is somebody who may hear it.
 pub fn ask(end: BorrowedFd<'_>) -> bool {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -127,6 +133,20 @@ pub fn hear(end: BorrowedFd<'_>) -> Heard {
         }
     }
     heard
+}
+
+/// Forgets what was asked before the connection came, by the stack's end: it is answered by that, mostly, and who still wants it asks
+/// again. Who gave it for a question that is no longer one would send nothing until somebody comes for it. Answers [`Heard::other`].
+pub fn forget_questions(end: BorrowedFd<'_>) -> bool {
+    let mut other = false;
+    for _ in 0..MOST_WORDS {
+        let heard = hear(end);
+        other |= heard.other;
+        if heard == Heard::default() {
+            break;
+        }
+    }
+    other
 }
 
 /// Whether nobody has a descriptor of the connection any more, by the stack's end.

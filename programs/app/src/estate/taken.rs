@@ -181,7 +181,7 @@ impl State {
             return None;
         }
         log!(Info, "descriptors {fds:?} are inherited");
-        self.leave_tethered();
+        self.note_elsewhere();
         for fd in fds {
             fd_table::set(fd, Entry::Socket(index));
         }

@@ -294,10 +294,11 @@ impl State {
 
     fn tie(&mut self, index: u32, id: SocketId) -> io::Result<()> {
         let (near, far) = tether::pair()?;
+        // First: what a descriptor of the program's was is gone once it is replaced.
+        self.keep_tether(index, id, End::keep(far), Instant::ZERO)?;
         for fd in &self.sockets[index].fds {
             replace(*fd, near.as_fd())?;
         }
-        self.keep_tether(index, id, End::keep(far), Instant::ZERO)?;
         let socket = &mut self.sockets[index];
         (socket.tethered, socket.own_kernel_socket) = (true, false);
         Ok(())
@@ -513,6 +514,7 @@ impl State {
         let socket = &mut self.sockets[index];
         (socket.tethered, socket.passed_on) = (false, false);
         socket.error = libc::ECONNRESET;
+        self.note_elsewhere();
         self.mark_ready(index);
         self.wake_waiters(index);
         Fetched::Lost
@@ -538,6 +540,9 @@ impl State {
         (socket.role, socket.passed_on) = (Role::Stream(id), false);
         let stays = raw::now() + STAY;
         let end = given.into_end().ok_or("its end is missing")?;
+        if tether::forget_questions(end.as_fd()) {
+            log!(Error, "{}: {}", parcel.four_tuple(), tether::UNKNOWN_WRITER);
+        }
         let kept = self.keep_tether(index, id, End::keep(end), stays);
         kept.map_err(|error| error.to_string())?;
         self.need_usher();
@@ -591,6 +596,7 @@ impl State {
         if let Some(engine) = self.engine.as_deref_mut() {
             engine.own_tcp(id, index);
         }
+        self.note_elsewhere();
         self.catch_up(index);
         self.mark_ready(index);
         self.wake_waiters(index);
@@ -598,12 +604,11 @@ impl State {
         self.pump();
     }
 
-    /// After `fork`, in the child: the parent's stack has the connections.
-    pub fn leave_tethered(&mut self) {
+    /// A connection has come here, or been lost; or others have come with this process, whose connections are on its parent's stack.
+    pub fn note_elsewhere(&mut self) {
         let mut sockets = self.sockets.iter();
-        if sockets.any(|(_, socket)| socket.is_elsewhere()) {
-            ELSEWHERE.store(true, Ordering::Relaxed);
-        }
+        let any = sockets.any(|(_, socket)| socket.is_elsewhere());
+        ELSEWHERE.store(any, Ordering::Relaxed);
     }
 }
 

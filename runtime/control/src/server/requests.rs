@@ -9,6 +9,7 @@ use crate::message::{
     AttachedMessage, Hex, NetworkInfo, PROTOCOL, RegionKind, Reply, Request, ServedMessage,
 };
 use crate::peer::is_stopped;
+use crate::tether;
 use crate::transport;
 use rustix::fs::SealFlags;
 use rustix::net::SendFlags;
@@ -88,7 +89,8 @@ impl<O: Owners> Server<O> {
                 }
                 if taken && serial != 0 {
                     self.note_received(&flow, owner);
-                    self.tethers.remove(from, &flow);
+                    let gone = self.tethers.remove(from, &flow);
+                    self.let_go(gone);
                 }
                 self.asked.retain(|it| it.heir != key || it.flow != flow);
                 let from = self.key_of_stack(from);
@@ -98,16 +100,20 @@ impl<O: Owners> Server<O> {
             (Role::Owner(owner), Request::Tethered { local, remote })
                 if self.owners.have_stacks() =>
             {
-                let end = only_file(descriptors, "its end of a tether")?;
+                if !matches!(descriptors.as_slice(), [end] if tether::is_one(end.as_fd())) {
+                    return Err("it handed in something else than its end of a tether".to_owned());
+                }
                 let flow = four_tuple(local, remote);
                 // Who has taken it since may have been heard first.
                 if self.lately_received(owner, &flow).is_none() {
-                    self.tethers.add(owner, flow, end);
+                    let gone = self.tethers.add(owner, flow, descriptors.pop());
+                    self.let_go(gone);
                 }
                 Ok(())
             }
             (Role::Owner(owner) | Role::Orphans(owner), Request::Untethered { local, remote }) => {
-                self.tethers.remove(owner, &four_tuple(local, remote));
+                let gone = self.tethers.remove(owner, &four_tuple(local, remote));
+                self.let_go(gone);
                 Ok(())
             }
             (
