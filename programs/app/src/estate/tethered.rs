@@ -431,6 +431,8 @@ impl State {
             return;
         };
         let from = engine.owner;
+        // Before anybody can have it, and say so to a thread that uses it then.
+        ELSEWHERE.store(true, Ordering::Relaxed);
         let sent = send_parcel(&tether.end, &parcel, Numbers { from, serial });
         engine.disown_tcp(tether.id);
         let Tether {
@@ -445,7 +447,6 @@ impl State {
         if is_ours {
             let socket = &mut self.sockets[index];
             (socket.role, socket.passed_on) = (Role::Lost, true);
-            ELSEWHERE.store(true, Ordering::Relaxed);
             self.wake_waiters(index);
         }
         if let Err(error) = sent {
